@@ -1,0 +1,181 @@
+"""Benchmarks: what the checks of this package cost, as ratios against a bare equivalent in the same run.
+
+Machines are noisy, so subject and baseline run in turn, round by round; the median of the per-round ratios is what
+counts, and nothing in the test suite asserts a time.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pagedkv.blocks import BlockPool
+from pagedkv.tables import BlockTable
+
+SEQUENCES, PROMPT_BLOCKS, APPENDS, BLOCK_SIZE = 256, 160, 1000, 16
+GROWTH_BLOCKS = APPENDS // BLOCK_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Two ways to do the same work; the ratio subject / baseline is to stay at or below `limit`.
+
+    Attributes:
+        name: what is compared.
+        limit: largest acceptable ratio.
+        unit: what `operations` counts.
+        operations: operations in one run, to print a time for each.
+        subject, baseline: callables that do the whole work once.
+        rounds: how often each runs, in turn.
+    """
+
+    name: str
+    limit: float
+    unit: str
+    operations: int
+    subject: Callable[[], object]
+    baseline: Callable[[], object]
+    rounds: int = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Median ratio over the rounds, whether it holds, and the raw ratios."""
+
+    name: str
+    ratio: float
+    limit: float
+    holds: bool
+    samples: list[float]
+    subject_ns: float
+    baseline_ns: float
+    unit: str
+
+
+def run(benchmark: Benchmark) -> Outcome:
+    """Run one benchmark: a warm-up of both sides, then `rounds` alternating rounds."""
+    benchmark.subject()
+    benchmark.baseline()
+    subject: list[float] = []
+    baseline: list[float] = []
+    for _ in range(benchmark.rounds):
+        for times, work in ((subject, benchmark.subject), (baseline, benchmark.baseline)):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+    samples = [s / b for s, b in zip(subject, baseline, strict=True)]
+    ratio = statistics.median(samples)
+    return Outcome(
+        name=benchmark.name,
+        ratio=ratio,
+        limit=benchmark.limit,
+        holds=ratio <= benchmark.limit,
+        samples=samples,
+        subject_ns=statistics.median(subject) / benchmark.operations * 1e9,
+        baseline_ns=statistics.median(baseline) / benchmark.operations * 1e9,
+        unit=benchmark.unit,
+    )
+
+
+class _BareList:
+    """A free list and nothing else: slice pop and extend, no check, no reference count."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self, blocks: int) -> None:
+        self._free = list(range(blocks - 1, -1, -1))
+
+    def allocate(self, count: int) -> list[int]:
+        blocks = self._free[-count:]
+        del self._free[-count:]
+        return blocks
+
+    def allocate_one(self) -> int:
+        return self.allocate(1)[0]
+
+    def free(self, blocks: list[int]) -> None:
+        self._free.extend(blocks)
+
+
+def _churn(pool: BlockPool | _BareList) -> None:
+    """Prompts in one piece, then growth block by block, then every sequence freed: a serving engine's pattern."""
+    tables = [pool.allocate(PROMPT_BLOCKS) for _ in range(SEQUENCES)]
+    one = pool.allocate_one
+    for _ in range(GROWTH_BLOCKS):
+        for table in tables:
+            table.append(one())
+    for table in tables:
+        pool.free(table)
+
+
+class _BareTables:
+    """A list of lists of block ids and a list of lengths, with no check at all."""
+
+    __slots__ = ("_blocks", "_free", "_lengths")
+
+    def __init__(self, sequences: int, blocks: int) -> None:
+        self._free = list(range(blocks - 1, -1, -1))
+        self._blocks: list[list[int]] = [[] for _ in range(sequences)]
+        self._lengths = [0] * sequences
+
+    def append(self, sequence: int) -> None:
+        if not self._lengths[sequence] % BLOCK_SIZE:
+            self._blocks[sequence].append(self._free.pop())
+        self._lengths[sequence] += 1
+
+
+def _append_bare() -> None:
+    tables = _BareTables(SEQUENCES, SEQUENCES * (GROWTH_BLOCKS + 1))
+    append = tables.append
+    for _ in range(APPENDS):
+        for sequence in range(SEQUENCES):
+            append(sequence)
+
+
+def _append_checked() -> None:
+    pool = BlockPool(SEQUENCES * (GROWTH_BLOCKS + 1), BLOCK_SIZE)
+    tables = [BlockTable(pool) for _ in range(SEQUENCES)]
+    for _ in range(APPENDS):
+        for table in tables:
+            table.append()
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    """Every benchmark of the course, in the order of its sections."""
+    blocks = SEQUENCES * (PROMPT_BLOCKS + GROWTH_BLOCKS)
+    yield Benchmark(
+        name="allocate and free blocks / a bare list's slice pop and extend",
+        limit=1.5,
+        unit="block",
+        operations=blocks,
+        subject=lambda: _churn(BlockPool(blocks, BLOCK_SIZE)),
+        baseline=lambda: _churn(_BareList(blocks)),
+    )
+    yield Benchmark(
+        name="one checked one-token append / a bare list-of-lists append",
+        limit=1.6,
+        unit="append",
+        operations=SEQUENCES * APPENDS,
+        subject=_append_checked,
+        baseline=_append_bare,
+    )
+
+
+def main(out: Path) -> bool:
+    """Run all, print a table, write `out` as JSON; returns whether every ratio holds."""
+    outcomes = []
+    print(f"{'benchmark':64} {'ratio':>6} {'limit':>6}  {'here':>9} {'bare':>9}")
+    for benchmark in benchmarks():
+        outcome = run(benchmark)
+        outcomes.append(outcome)
+        print(
+            f"{outcome.name:64} {outcome.ratio:6.2f} {outcome.limit:6.2f}  {outcome.subject_ns:6.0f} ns"
+            f" {outcome.baseline_ns:6.0f} ns per {outcome.unit}{'' if outcome.holds else '   OVER THE LIMIT'}"
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
+    return all(outcome.holds for outcome in outcomes)
