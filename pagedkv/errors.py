@@ -130,6 +130,10 @@ class NotebookFailed(PagedKVError):
         super().__init__(f"{notebook} stopped at {where}\n{detail}")
 
 
+class BookFailed(PagedKVError):
+    """The pages could not be made from the executed notebooks; the book made before stays in place."""
+
+
 def require_count(name: str, value: object, minimum: int = 0) -> int:
     """Return `value` if it is an int (not a bool) of at least `minimum`.
 

@@ -11,9 +11,10 @@ private copy (copy-on-write), and the last one left writes in place. See Kwon et
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from pagedkv.blocks import BlockPool
+from pagedkv.blocks import BlockPool, blocks_needed
 from pagedkv.errors import BadValue, FreedTable, OutOfBlocks, require_count
 
 
@@ -66,7 +67,7 @@ class BlockTable:
         require_count("tokens", tokens)
         if not tokens:
             return 0
-        new = -(-(self.length + tokens) // self.pool.block_size) - len(self.blocks)
+        new = blocks_needed(self.length + tokens, self.pool.block_size) - len(self.blocks)
         return new + (1 if self._must_copy() else 0)
 
     def can_extend(self, tokens: int) -> bool:
@@ -179,3 +180,47 @@ class BlockTable:
 
     def __repr__(self) -> str:
         return f"BlockTable({self.length} tokens in blocks {self.blocks})"
+
+
+TABLE_ENTRY_BYTES = 4
+"""Bytes of one entry: int32, as in vLLM's and nano-vllm's device tables."""
+
+
+class TableBytes(NamedTuple):
+    """What the tables of a batch cost.
+
+    Attributes:
+        entries: bytes of the entries that name a block.
+        dense: bytes of the rectangle [sequences, longest table] that a kernel is handed, padding included.
+    """
+
+    entries: int
+    dense: int
+
+
+def table_bytes(lengths: Sequence[int], block_size: int) -> TableBytes:
+    """Bytes of the block tables of sequences of these lengths (tokens), at `TABLE_ENTRY_BYTES` an entry.
+
+    >>> table_bytes([16, 17, 64], block_size=16)
+    TableBytes(entries=28, dense=48)
+    """
+    blocks = [blocks_needed(length, require_count("block_size", block_size, 1)) for length in lengths]
+    widest = max(blocks, default=0)
+    return TableBytes(TABLE_ENTRY_BYTES * sum(blocks), TABLE_ENTRY_BYTES * len(blocks) * widest)
+
+
+def run_lengths(blocks: Sequence[int]) -> list[int]:
+    """Lengths, in blocks, of the stretches of a table in which each physical block follows its predecessor.
+
+    A table of one run is contiguous memory; one run per block is memory in no order at all.
+
+    >>> run_lengths([4, 5, 6, 2, 9, 10])
+    [3, 1, 2]
+    """
+    runs: list[int] = []
+    for position, block in enumerate(blocks):
+        if position and block == blocks[position - 1] + 1:
+            runs[-1] += 1
+        else:
+            runs.append(1)
+    return runs

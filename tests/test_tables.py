@@ -7,7 +7,7 @@ import pytest
 from naive import NaiveManager
 from pagedkv.blocks import BlockPool, blocks_needed
 from pagedkv.errors import BadValue, FreedTable, OutOfBlocks
-from pagedkv.tables import BlockTable, Copy
+from pagedkv.tables import BlockTable, Copy, run_lengths, table_bytes
 
 
 def state(pool: BlockPool, *tables: BlockTable) -> object:
@@ -286,3 +286,17 @@ def test_any_order_of_operations_agrees_with_the_naive_model(size: int) -> None:
                     assert [memory[s] for s in tables[each].slots()] == sequence.tokens
     assert refused > 100 and forks > 100  # the run really reached both
     assert copies > 100 or size == 1
+
+
+def test_bytes_of_tables_with_and_without_padding() -> None:
+    assert table_bytes([], 16) == (0, 0)
+    assert table_bytes([0, 1], 16) == (4, 8)
+    assert table_bytes([160, 16, 16], 16) == (4 * 12, 4 * 3 * 10)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "runs"),
+    [([], []), ([7], [1]), ([0, 1, 2], [3]), ([2, 1, 0], [1, 1, 1]), ([1, 2, 8, 9, 3], [2, 2, 1])],
+)
+def test_runs_of_consecutive_blocks(blocks: list[int], runs: list[int]) -> None:
+    assert run_lengths(blocks) == runs and sum(runs) == len(blocks)
