@@ -3,5 +3,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
 # tests/ holds helpers that tests import by name, whatever folder pytest is started from.
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Nothing here asserts a time, and machines are busy. The same examples on every run, so that red means a change.
+settings.register_profile("course", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("course")
