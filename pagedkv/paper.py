@@ -1,5 +1,7 @@
 """Fig. 2 of the PagedAttention paper (Kwon et al. 2023) reproduced: how much of the KV cache holds token states.
 
+The published numbers of Fig. 2, 13a and 15 stand here too, for whoever compares with them.
+
 OPT-13B on an A100 with 40 GB leaves 12 GB for the cache: 15,700 slots of 800 KiB. Three contiguous baselines reserve
 for each request over a buddy allocator; the fourth system takes blocks of 16. The memory is saturated: requests wait
 at all times, which is where the four differ, and the averages stop before the last requests drain.
@@ -72,6 +74,15 @@ PUBLISHED_BATCHED: Mapping[str, float] = {
     "paged": 30.42,
 }
 """Fig. 13a: mean number of batched requests at 2 requests a second, ShareGPT lengths."""
+
+PUBLISHED_SAMPLING: Mapping[int, float] = {2: 6.09, 4: 8.53, 6: 9.79}
+"""Fig. 15: percent of blocks saved by sharing on Alpaca, by the number of parallel samples."""
+
+PUBLISHED_BEAM: Mapping[int, float] = {2: 37.56, 4: 53.13, 6: 55.16}
+"""Fig. 15: percent of blocks saved by sharing on Alpaca, by beam width."""
+
+PUBLISHED_SHAREGPT: Mapping[str, tuple[float, float]] = {"sampling": (16.2, 30.5), "beam": (44.3, 66.3)}
+"""Section 6.3: the ranges over the same widths on ShareGPT, percent."""
 
 
 @dataclass(frozen=True, slots=True)
