@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from hypothesis import settings
+
+# Two workers with two threads each fight over two cores, and small tensors gain nothing from a second thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # tests/ holds helpers that tests import by name, whatever folder pytest is started from.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -25,9 +25,15 @@ FLOORS = [
     {"sharing"},
     {"watermarks"},
     {"preemption"},
+    {"sequences"},
+    {"residency"},
     {"scheduler"},
+    {"clock"},
+    {"fast_forward"},
+    {"metrics"},
     {"simulator"},
     {"kernels"},
+    {"cache_interface"},
     {"cache"},
     {"contiguous_cache"},
     {"model"},
@@ -44,7 +50,8 @@ FLOORS = [
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 STANDARD_LIBRARY_ONLY = [
     "errors", "geometry", "hardware", "blocks", "tables", "contiguous", "waste", "workloads", "replay",
-    "paper", "sharing", "watermarks", "preemption", "scheduler", "simulator",
+    "paper", "sharing", "watermarks", "preemption", "sequences", "residency", "scheduler", "clock", "fast_forward",
+    "metrics", "simulator",
 ]  # fmt: skip
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 

@@ -18,12 +18,12 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Bundle]:
     return bundles
 
 
-def make(value: float, **more: Any) -> None:
-    claims.claim("waste.used", value, "%", source="a test", kind="measured", label="used share", **more)
+def make(value: float, *expected: tuple[float, float], **more: Any) -> None:
+    claims.claim("waste.used", value, "%", "used share", *expected, source="a test", **more)
 
 
 def test_a_claim_is_shown_and_recorded(shown: list[Bundle]) -> None:
-    make(53.27, low=50, high=55, device="a <b>CPU</b>")
+    make(53.27, (50, 55), device="a <b>CPU</b>")
     record = shown[0][claims.CLAIM_MIME]
     assert record["key"] == "waste.used" and record["section"] == "waste" and record["holds"] is True
     assert (record["value"], record["low"], record["high"]) == (53.27, 50, 55)
@@ -34,7 +34,7 @@ def test_a_claim_is_shown_and_recorded(shown: list[Bundle]) -> None:
 @pytest.mark.parametrize("value", [49.9, 55.1, float("nan")])
 def test_a_claim_out_of_its_range_is_shown_and_stops_the_notebook(shown: list[Bundle], value: float) -> None:
     with pytest.raises(ClaimFailed, match=r"waste\.used"):
-        make(value, low=50, high=55)
+        make(value, (50, 55))
     assert shown[0][claims.CLAIM_MIME]["holds"] is False
 
 
@@ -49,21 +49,14 @@ def test_a_claim_out_of_its_range_is_shown_and_stops_the_notebook(shown: list[Bu
     ],
 )
 def test_ranges_in_words(shown: list[Bundle], low: float | None, high: float | None, text: str) -> None:
-    claims.claim(
-        "a.b",
-        low or 0 if low is not None else (high or 0),
-        source="s",
-        kind="given",
-        label="l",
-        low=low,
-        high=high,
-    )
+    value = low if low is not None else high or 0
+    claims.claim("a.b", value, "", "l", (low, high), source="s", kind="given")
     assert claims._claims["a.b"].expected() == text
 
 
 def test_prose_quotes_claims_by_key(shown: list[Bundle]) -> None:
     make(53.27)
-    claims.claim("waste.hostage", 1868, "slots", source="s", kind="measured", label="l", digits=0)
+    claims.claim("waste.hostage", 1868, "slots", "l", source="s", digits=0)
     claims.say("It ends at {waste.used}, or {waste.used:.0f}, with {waste.hostage} held; {{braces}} stay.")
     assert shown[-1]["text/markdown"] == "It ends at 53.3 %, or 53, with 1,868 slots held; {braces} stay."
 
@@ -77,12 +70,12 @@ def test_quoting_a_claim_that_nobody_made_is_refused(shown: list[Bundle]) -> Non
 @pytest.mark.parametrize("key", ["used", "waste used.x", ""])
 def test_keys_have_a_section(shown: list[Bundle], key: str) -> None:
     with pytest.raises(BadValue, match="dotted"):
-        claims.claim(key, 1, source="s", kind="given", label="l")
+        claims.claim(key, 1, "", "l", source="s")
 
 
 def test_kinds_are_listed_when_one_is_unknown(shown: list[Bundle]) -> None:
     with pytest.raises(BadValue, match="measured, reproduced, modelled, quoted, given"):
-        claims.claim("a.b", 1, source="s", kind="guessed", label="l")  # type: ignore[arg-type]
+        claims.claim("a.b", 1, "", "l", source="s", kind="guessed")  # type: ignore[arg-type]
 
 
 def test_the_input_of_a_notebook_is_recorded(shown: list[Bundle]) -> None:

@@ -1,6 +1,10 @@
-"""What turns notebooks into the book. Notebooks import `claim`, `say`, `check`, `figures` and `plots` from here."""
+"""What turns notebooks into the book. Notebooks import `claim`, `say`, `check`, `table`, `plots`, `figures` from here."""
 
+from pagedkv.book import checkers as _checkers  # registers the exercises
 from pagedkv.book.claims import claim, say, used_input
 from pagedkv.book.exercises import check
+from pagedkv.book.tabulate import table
 
-__all__ = ["check", "claim", "say", "used_input"]
+del _checkers
+
+__all__ = ["check", "claim", "say", "table", "used_input"]

@@ -83,19 +83,26 @@ _claims: dict[str, Claim] = {}
 def claim(
     key: str,
     value: float,
-    unit: str = "",
+    unit: str,
+    label: str,
+    expected: tuple[float | None, float | None] = (None, None),
     *,
     source: str,
-    kind: Kind,
-    label: str,
-    low: float | None = None,
-    high: float | None = None,
+    kind: Kind = "measured",
     device: str | None = None,
     digits: int = 1,
 ) -> None:
-    """State a number: show it, record it, and stop the notebook if it is outside [low, high].
+    """State a number: show it, record it, and stop the notebook if it is outside its expected range.
 
-    See `Claim` for the arguments. A key may be claimed again, as happens when a cell is run twice; the last counts.
+    A key may be claimed again, as happens when a cell is run twice; the last counts.
+
+    Args:
+        key: dotted name, the section first.
+        value: the number.
+        unit: "%", "slots", ...; "" for a pure number.
+        label: what it is, in words.
+        expected: (low, high), each None where open: the range in which the text stays true.
+        source, kind, device, digits: see `Claim`.
 
     Raises:
         ClaimFailed: when the value is outside its range, or not a number.
@@ -105,7 +112,7 @@ def claim(
         raise BadValue(f"claim key {key!r} must be dotted, its section first, like 'waste.contiguous.used'")
     if kind not in get_args(Kind):
         raise BadValue(f"claim kind {kind!r} must be one of {', '.join(get_args(Kind))}")
-    number = float(value)
+    number, (low, high) = float(value), expected
     holds = not math.isnan(number) and (low is None or low <= number) and (high is None or number <= high)
     made = Claim(key, number, unit, low, high, holds, source, kind, device, label, digits)
     _claims[key] = made

@@ -132,4 +132,4 @@ def stacked(
     axes.set(xlabel=xlabel, title=title, yticks=range(len(labels)), yticklabels=labels)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3)
+    axes.figure.legend(loc="outside lower center", ncols=3)
