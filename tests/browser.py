@@ -22,7 +22,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def find_chromium(playwright: Any) -> str | None:
@@ -41,10 +41,12 @@ def chromium() -> Iterator[Any]:
     with api.sync_playwright() as playwright:
         path = find_chromium(playwright)
         if path is None:
-            assert os.environ.get("PAGEDKV_REQUIRE_BROWSER") != "1", (
-                f"no browser: none of {NAMES}, none downloaded"
+            missing = (
+                "no Chromium found; install one (Debian, Ubuntu: apt-get install chromium; elsewhere: "
+                "python -m playwright install chromium), or set PAGEDKV_CHROMIUM to its path"
             )
-            pytest.skip("no Chromium found; set PAGEDKV_CHROMIUM to one")
+            assert os.environ.get("PAGEDKV_REQUIRE_BROWSER") != "1", missing
+            pytest.skip(missing)
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         try:
             yield browser
