@@ -1,4 +1,4 @@
-"""What turns notebooks into the book. Notebooks import `claim`, `say`, `check`, `table`, `plots`, `figures` from here."""
+"""What turns notebooks into the book. Notebooks import `claim`, `say`, `check`, `table` and more from here."""
 
 from pagedkv.book import checkers as _checkers  # registers the exercises
 from pagedkv.book.claims import claim, say, used_input
