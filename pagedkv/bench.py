@@ -10,11 +10,17 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pagedkv.blocks import BlockPool
+from pagedkv.clock import AffineClock
+from pagedkv.geometry import LLAMA_3_1_8B
+from pagedkv.hardware import H100_SXM
+from pagedkv.simulator import Setting, fast_forward, step_by_step
 from pagedkv.tables import BlockTable
+from pagedkv.workloads import load
 
 SEQUENCES, PROMPT_BLOCKS, APPENDS, BLOCK_SIZE = 256, 160, 1000, 16
 GROWTH_BLOCKS = APPENDS // BLOCK_SIZE
@@ -163,6 +169,30 @@ def benchmarks() -> Iterator[Benchmark]:
         subject=_append_checked,
         baseline=_append_bare,
     )
+    yield from _simulations()
+
+
+def _simulations() -> Iterator[Benchmark]:
+    """Event to event against iteration by iteration, on an hour of real traffic, and on twice that in a small pool."""
+    workload = load("azure-conversation")
+    name = "Azure conversation" if workload.real else "a stand-in for Azure conversation"
+    twice = tuple(replace(request, arrival=request.arrival / 2) for request in workload.requests)
+    # A prefill at 30 % of peak cannot keep up with twice the traffic: a queue builds, and the small pool preempts.
+    clock = AffineClock.from_roofline(LLAMA_3_1_8B, H100_SXM, efficiency=0.3)
+    for label, requests, num_blocks, limit in (
+        (f"fast-forward / step by step, {name}", workload.requests, 27_000, 0.10),
+        ("the same, twice as fast into 6,000 blocks", twice, 6_000, 0.12),
+    ):
+        setting = Setting(num_blocks, clock, BLOCK_SIZE)
+        yield Benchmark(
+            name=label,
+            limit=limit,
+            unit="request",
+            operations=len(requests),
+            subject=partial(fast_forward, requests, setting),
+            baseline=partial(step_by_step, requests, setting),
+            rounds=3,
+        )
 
 
 def main(out: Path) -> bool:
