@@ -169,7 +169,57 @@ def benchmarks() -> Iterator[Benchmark]:
         subject=_append_checked,
         baseline=_append_bare,
     )
+    yield from _forks()
     yield from _simulations()
+
+
+def _forks() -> Iterator[Benchmark]:
+    """A fork against a deep copy of the cache, and against a fork of sixteen times the tokens in as many blocks."""
+    from pagedkv.cache import PagedKVCache
+    from pagedkv.contiguous_cache import ContiguousKVCache
+    from pagedkv.model import SMALL
+
+    tokens, times = 4096, 50
+    full = ContiguousKVCache(SMALL, max_sequences=2, max_length=tokens + 1)
+    paged = PagedKVCache(SMALL, num_blocks=tokens // BLOCK_SIZE + 8, block_size=BLOCK_SIZE)
+    copied, boundary = full.new_sequence(), paged.new_sequence()
+    full.extend({copied: tokens})
+    paged.extend({boundary: tokens})
+    partly = PagedKVCache(SMALL, num_blocks=tokens // BLOCK_SIZE + 8, block_size=BLOCK_SIZE)
+    partial_block = partly.new_sequence()
+    partly.extend({partial_block: tokens - 1})
+    few, many = BlockTable(BlockPool(512, BLOCK_SIZE)), BlockTable(BlockPool(512, 16 * BLOCK_SIZE))
+    few.extend(tokens)
+    many.extend(16 * tokens)
+
+    def deep_copy() -> None:
+        for _ in range(times):
+            full.free(full.fork(copied))
+
+    def fork() -> None:
+        for _ in range(times):
+            paged.free(paged.fork(boundary))
+
+    def diverge() -> None:
+        for _ in range(times):
+            child = partly.fork(partial_block)
+            partly.extend({child: 1})
+            partly.free(child)
+
+    def fork_table(table: BlockTable) -> None:
+        for _ in range(20 * times):
+            table.fork().free()
+
+    yield Benchmark("fork of 4,096 tokens / a deep copy of their cache", 0.2, "fork", times, fork, deep_copy)
+    yield Benchmark("a fork and its copy-on-write / a deep copy", 0.4, "fork", times, diverge, deep_copy)
+    yield Benchmark(
+        name="fork of 65,536 tokens / of 4,096 tokens, both in 256 blocks",
+        limit=1.25,
+        unit="fork",
+        operations=20 * times,
+        subject=partial(fork_table, many),
+        baseline=partial(fork_table, few),
+    )
 
 
 def _simulations() -> Iterator[Benchmark]:

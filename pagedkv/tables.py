@@ -161,6 +161,23 @@ class BlockTable:
         self._room = 0
         return child
 
+    def truncate(self, length: int) -> None:
+        """Keep the first `length` tokens and give back the blocks behind them, as rejected draft tokens need.
+
+        Raises:
+            FreedTable: after `free`.
+            BadValue: if the sequence is not that long; nothing is changed then.
+        """
+        if self._freed:
+            raise FreedTable
+        if require_count("length", length) > self.length:
+            raise BadValue(f"a sequence of {self.length} tokens cannot be cut to {length}")
+        kept = blocks_needed(length, self.pool.block_size)
+        self.pool.free(self.blocks[kept:])
+        del self.blocks[kept:]
+        self.length = length
+        self._room = 0  # the last block may be shared; the next write asks
+
     def free(self) -> None:
         """Give every block back. Blocks that other tables share stay live, with one reference less.
 

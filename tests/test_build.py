@@ -8,14 +8,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import toybook
 from nbformat.v4 import new_output
-from toybook import code, parameters, text
 
+import toybook
 from pagedkv.book import assets, build, pages, polish, records
 from pagedkv.book.figures import SCRIPTS
 from pagedkv.book.layout import Layout, find_layout
 from pagedkv.errors import BadValue, BookFailed
+from toybook import code, parameters, text
 
 pytestmark = pytest.mark.xdist_group("build")
 

@@ -27,7 +27,7 @@ def test_a_claim_is_shown_and_recorded(shown: list[Bundle]) -> None:
     record = shown[0][claims.CLAIM_MIME]
     assert record["key"] == "waste.used" and record["section"] == "waste" and record["holds"] is True
     assert (record["value"], record["low"], record["high"]) == (53.27, 50, 55)
-    assert "53.3 %" in shown[0]["text/html"] and "expected 50 to 55" in shown[0]["text/html"]
+    assert "53.3\N{NO-BREAK SPACE}%" in shown[0]["text/html"] and "expected 50 to 55" in shown[0]["text/html"]
     assert "<b>CPU" not in shown[0]["text/html"]
 
 
@@ -58,7 +58,8 @@ def test_prose_quotes_claims_by_key(shown: list[Bundle]) -> None:
     make(53.27)
     claims.claim("waste.hostage", 1868, "slots", "l", source="s", digits=0)
     claims.say("It ends at {waste.used}, or {waste.used:.0f}, with {waste.hostage} held; {{braces}} stay.")
-    assert shown[-1]["text/markdown"] == "It ends at 53.3 %, or 53, with 1,868 slots held; {braces} stay."
+    said = shown[-1]["text/markdown"].replace("\N{NO-BREAK SPACE}", " ")
+    assert said == "It ends at 53.3 %, or 53, with 1,868 slots held; {braces} stay."
 
 
 def test_quoting_a_claim_that_nobody_made_is_refused(shown: list[Bundle]) -> None:

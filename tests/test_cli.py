@@ -9,9 +9,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import toybook
 
 import pagedkv
+import toybook
 from pagedkv import cli
 from pagedkv.book import runner, serve
 from pagedkv.book.layout import Layout

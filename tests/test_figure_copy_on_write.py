@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import chromium, page_with, watch
 
+from browser import chromium, page_with, watch
 from pagedkv.blocks import BlockPool
 from pagedkv.book import figures
 from pagedkv.book.figures.base import module_source

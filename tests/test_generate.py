@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import decoder, dense_scores, prompt
 
 from pagedkv.cache import KVCache, PagedKVCache
 from pagedkv.contiguous_cache import ContiguousKVCache
@@ -14,6 +13,7 @@ from pagedkv.errors import BadValue, NeverFits, OutOfBlocks, PagedKVError
 from pagedkv.generate import Beam, Continuation, Greedy, Sample, Strategy, generate, refork
 from pagedkv.model import Decoder
 from pagedkv.sharing import Sharing, replay_ancestry
+from small_models import decoder, dense_scores, prompt
 
 STRATEGIES: list[Strategy] = [Greedy(), Sample(4, 0.9, seed=3), Beam(4)]
 NAMES = ["greedy", "sample", "beam"]

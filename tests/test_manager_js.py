@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser import chromium
 
+from browser import chromium
 from pagedkv.blocks import BlockPool
 from pagedkv.book.figures import JS_DIR
 from pagedkv.errors import OutOfBlocks, PagedKVError

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load
-from small_models import decoder, geometry, prompt
 
 from pagedkv import train as training
 from pagedkv.cache import PagedKVCache
@@ -20,6 +19,7 @@ from pagedkv.generate import Sample, generate
 from pagedkv.geometry import ModelGeometry
 from pagedkv.model import SMALL, Decoder, decode, encode, load_small, rotate, small_record
 from pagedkv.train import held_out_loss, learning_rate, manual
+from small_models import decoder, geometry, prompt
 
 PACKAGE = Path(__file__).parents[1] / "pagedkv"
 

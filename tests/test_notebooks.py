@@ -7,12 +7,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import toybook
 from nbformat.v4 import new_output
-from toybook import code, parameters, text
 
+import toybook
 from pagedkv.book import lint
 from pagedkv.book.layout import Layout
+from toybook import code, parameters, text
 
 
 def test_the_books_own_notebooks_and_pages_keep_the_rules() -> None:
@@ -25,8 +25,9 @@ def found(tmp_path: Path, *cells: nbformat.NotebookNode, kernel: str = "python3"
 
 
 def test_a_clean_notebook_has_no_findings(tmp_path: Path) -> None:
-    twelve = code("\n".join(f"step_{n}()" for n in range(12)))
-    assert found(tmp_path, text("# Toy\n\nText."), parameters(), twelve) == []
+    visible = code("\n".join(f"step_{n}()" for n in range(14)))
+    hidden = code("\n".join(f"step_{n}()" for n in range(24)), "hide-cell")
+    assert found(tmp_path, text("# Toy\n\nText."), parameters(), visible, hidden) == []
 
 
 def test_broken_rules_are_found(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_broken_rules_are_found(tmp_path: Path) -> None:
     counted.execution_count = 1
     timed = code("3", execution={"iopub.status.busy": "now"})
     slider = code("if True:\n    from ipywidgets import IntSlider")
-    long = code("\n".join(["x"] * 13))
+    long = code("\n".join(["x"] * 15))
     said = code("say('Uses {waste.used:.1f} %, ' 'or 38.2 %')\nplot(0.25)\nother('7.5 ms')")
     plot = code("plot()", mystnb={"figure": {"caption": "Waste falls to 3.1 %", "name": "fig-2.5"}})
     prose = text("# Toy\n\nIt uses\n38.2 % of it.")
@@ -48,7 +49,7 @@ def test_broken_rules_are_found(tmp_path: Path) -> None:
         "cell 4: has outputs",
         "cell 5: holds execution times",
         "cell 6: uses a bare ipywidget, which is dead in the published page",
-        "cell 7: has 13 lines, at most 12",
+        "cell 7: has 15 lines, at most 14",
         "cell 8: '38.2 %' is typed by hand",
         "cell 9: '3.1 %' is typed by hand",
     ]

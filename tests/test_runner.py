@@ -14,14 +14,14 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-import toybook
-from toybook import code, parameters, text
 
+import toybook
 from pagedkv.book import preparation, records, runner
 from pagedkv.book.layout import Layout
 from pagedkv.book.parameters import Parameters
 from pagedkv.errors import BadValue, NotebookFailed, TraceUnavailable
 from pagedkv.workloads.traces import TRACES
+from toybook import code, parameters, text
 
 pytestmark = pytest.mark.xdist_group("runner")
 

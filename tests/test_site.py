@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+
 import toybook
 from browser import chromium, watch
-
-from pagedkv.book import build, records, serve
+from pagedkv.book import build, records, runner, serve, staging
 from pagedkv.book.layout import Layout
 from pagedkv.book.pages import anchor
 from pagedkv.book.parameters import Parameters
@@ -173,6 +175,21 @@ def test_every_claim_is_listed_and_leads_to_its_cell(site: Path) -> None:
         target = f"notebooks/{claim['notebook']}.html"
         assert f'href="../{target}#{anchor(claim["key"])}"' in listed
         assert f'id="{anchor(claim["key"])}"' in (site / target).read_text()
+
+
+def test_two_builds_agree(site: Path, tmp_path: Path) -> None:
+    # Unseeded generators would draw other figures at each build: QuantEcon/lecture-python-intro#833.
+    shutil.copytree(BOOK.notebooks, tmp_path / "notebooks")
+    again = Layout(tmp_path)
+    runner.run(again, Parameters())
+    for notebook in sorted(BOOK.notebooks.glob("*.ipynb")):
+        first, second = (
+            staging.present(nbformat.read(layout.executed / notebook.name, as_version=4), notebook)
+            for layout in (BOOK, again)
+        )
+        for number, (one, two) in enumerate(zip(first.cells, second.cells, strict=True), 1):
+            assert one == two, f"{notebook.name}, cell {number}"
+    assert records.read_json(again.claims) == records.read_json(BOOK.claims)
 
 
 def test_every_internal_link_leads_somewhere(site: Path) -> None:

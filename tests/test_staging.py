@@ -7,14 +7,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import toybook
 from nbformat.v4 import new_output
-from toybook import code, parameters, text
 
 import pagedkv
+import toybook
 from pagedkv.book import records, staging
 from pagedkv.book.layout import Layout
 from pagedkv.errors import NotebookFailed
+from toybook import code, parameters, text
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET = {VIEW: {"model_id": "3f"}, "text/html": "<p>static twin</p>", "text/plain": "Figure()"}

@@ -199,6 +199,34 @@ def test_a_copy_that_finds_no_block_is_refused_and_changes_nothing() -> None:
     assert child.append() is None  # the last holder writes in place
 
 
+@pytest.mark.parametrize("size", [1, 3, 4])
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 7, 8])
+def test_truncating_keeps_the_slots_before_and_frees_the_blocks_behind(size: int, length: int) -> None:
+    pool = BlockPool(16, size)
+    table = table_of(pool, 8)
+    slots = table.slots()
+    table.truncate(length)
+    assert table.slots() == slots[:length]
+    assert (pool.num_used, table.length) == (blocks_needed(length, size), length)
+    table.extend(8)
+    assert table.slots()[:length] == slots[:length] and len(set(table.slots())) == length + 8
+
+
+def test_truncating_a_fork_leaves_the_other_alone_and_copies_before_writing() -> None:
+    pool = BlockPool(16, 4)
+    parent = table_of(pool, 8)
+    child, slots = parent.fork(), parent.slots()
+    child.truncate(6)  # into the middle of a block that was full, and is shared
+    assert child.append() == Copy(parent.blocks[1], child.blocks[1])
+    assert parent.slots() == slots and parent.length == 8
+    for bad in (9, -1, 1.5):
+        with pytest.raises(BadValue):
+            parent.truncate(bad)  # type: ignore[arg-type]
+    child.free()
+    with pytest.raises(FreedTable):
+        child.truncate(0)
+
+
 # What a parent leaves behind must stay complete: mlx-node PR #7.
 def test_children_outlive_their_parent() -> None:
     pool = BlockPool(8, 4)

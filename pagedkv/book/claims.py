@@ -58,9 +58,9 @@ class Claim:
         return self.key.split(".", 1)[0]
 
     def text(self, digits: int | None = None) -> str:
-        """The value as the book writes it, unit included: "53.3 %", "1,868 slots"."""
+        """The value as the book writes it, unit included: "53.3 %", "1,868 slots", never broken between the two."""
         number = f"{self.value:,.{self.digits if digits is None else digits}f}"
-        return f"{number} {self.unit}".rstrip()
+        return f"{number}\N{NO-BREAK SPACE}{self.unit}".rstrip()
 
     def expected(self) -> str:
         """The range in words, or a dash where none was set."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -59,7 +60,7 @@ def present(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNod
     notebook.cells = [cell for _, cell in records.author_cells(notebook)]
     for number, cell in enumerate(notebook.cells, 1):
         if injected and "parameters" in cell.metadata.get("tags", []):
-            cell.source = injected[0].removeprefix("# Parameters\n").strip()
+            cell.source = _folded(cell.source, injected[0])
         for name in ("papermill", "execution"):
             cell.metadata.pop(name, None)
         if len(cell.get("outputs", [])) > 1 and "figure" in cell.metadata.get("mystnb", {}):
@@ -77,6 +78,18 @@ def present(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNod
     for name in ("papermill", "widgets"):
         notebook.metadata.pop(name, None)
     return notebook
+
+
+def _folded(source: str, injected: str) -> str:
+    """The parameters cell with the injected values in place of its defaults; its comments stay."""
+    for name, value in re.findall(r"^(\w+) = (.+)$", injected, re.MULTILINE):
+        source = re.sub(
+            rf"^{name} = (?:\"[^\"]*\"|[^#\n]*?)(\s*#.*)?$",
+            rf"{name} = {value}\1",
+            source,
+            flags=re.MULTILINE,
+        )
+    return source
 
 
 def edition(root: Path) -> records.Record:

@@ -24,6 +24,8 @@ def table(rows: Mapping[str, Mapping[str, object]], caption: str, digits: int = 
     def text(value: object) -> str:
         if value is None or value != value:
             return "–"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
         if isinstance(value, float):
             return f"{value:,.{digits}f}"
         return f"{value:,}" if isinstance(value, int) else str(value)
