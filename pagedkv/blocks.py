@@ -155,13 +155,19 @@ class BlockPool:
 
     def _require_live(self, blocks: Sequence[int]) -> None:
         """Refuse `blocks` unless all are live and none is listed twice."""
+        references = self._references
+        try:
+            counts = [references[block] for block in blocks]
+            if not counts or (min(counts) > 0 and min(blocks) >= 0 and len(set(blocks)) == len(blocks)):
+                return
+        except (IndexError, TypeError):
+            pass
         for block in blocks:
             if type(block) is not int or not 0 <= block < self.num_blocks:
                 raise NotAllocated(f"{block!r} is not a block of a pool of {self.num_blocks} blocks")
-            if not self._references[block]:
+            if not references[block]:
                 raise NotAllocated(f"block {block} is already free; it was freed twice or never allocated")
-        if len(set(blocks)) != len(blocks):
-            raise NotAllocated("a block is listed twice in one call; a table lists each of its blocks once")
+        raise NotAllocated("a block is listed twice in one call; a table lists each of its blocks once")
 
     def __repr__(self) -> str:
         return f"BlockPool({self.num_blocks} blocks of {self.block_size}, {self.num_free} free)"
