@@ -134,6 +134,18 @@ def _bench(arguments: Arguments) -> int:
     return OK if bench.main(arguments.out) else FAILED
 
 
+def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
+    from pagedkv.simulate import options
+
+    options.add_arguments(parser)
+
+
+def _simulate(arguments: Arguments) -> int:
+    from pagedkv.simulate import verb
+
+    return OK if verb.run(arguments) else FAILED
+
+
 BOOK_VERBS = (
     Verb("run", "execute the notebooks", _book_run, _some_arguments),
     Verb("build", "execute the notebooks and make the pages", _book_build, _run_arguments),
@@ -149,6 +161,7 @@ def _book_arguments(parser: argparse.ArgumentParser) -> None:
 
 VERBS = (
     Verb("book", "run, build, serve and check the book", lambda arguments: MISUSED, _book_arguments),
+    Verb("simulate", "what a trace of requests does to a pool of blocks", _simulate, _simulate_arguments),
     Verb("bench", "what the memory manager's checks cost, as ratios", _bench, _bench_arguments),
 )
 

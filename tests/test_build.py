@@ -85,7 +85,9 @@ def test_claims_in_prose_lead_to_the_cell_that_makes_them(built: Layout) -> None
     link = re.findall(
         r'<a class="[^"]*pkv-number[^"]*" href="([^"]+)">([^<]+)</a>', page(built, "book/index")
     )
-    assert link == [("../notebooks/01_toy.html#claim-waste-toy", shown) for shown in ("58.3 %", "58.333")]
+    assert link == [
+        ("../notebooks/01_toy.html#claim-waste-toy", shown) for shown in ("58.3\N{NO-BREAK SPACE}%", "58.333")
+    ]
     assert 'id="claim-waste-toy"' in page(built, "notebooks/01_toy")
 
 
@@ -94,7 +96,7 @@ def test_claims_page_lists_all_there_is_to_know(built: Layout) -> None:
     for shown in (
         "Toy waste",
         "waste.toy",
-        "58.3 %",
+        "58.3\N{NO-BREAK SPACE}%",
         "50 to 60",
         "✓ holds",
         "measured on a CPU",
@@ -141,7 +143,9 @@ def test_nothing_comes_from_another_host(built: Layout) -> None:
 
 
 def test_pages_describe_themselves_and_the_edition(built: Layout) -> None:
-    assert '<meta name="description" content="Waste is 58.3 %, or 58.333."' in page(built, "book/index")
+    assert '<meta name="description" content="Waste is 58.3\N{NO-BREAK SPACE}%, or 58.333."' in page(
+        built, "book/index"
+    )
     assert '<meta name="description" content="No maths."' in page(built, "notebooks/02_plain")
     assert re.search(r"Version \d+\.\d+", page(built, "book/index"))
 
@@ -247,7 +251,7 @@ def test_polish() -> None:
 
 def test_references_to_claims() -> None:
     claims = {"waste.toy": CLAIM}
-    assert pages.fill("waste.toy", claims)[0] == "58.3 %"
+    assert pages.fill("waste.toy", claims)[0] == "58.3\N{NO-BREAK SPACE}%"
     assert pages.fill("waste.toy:.0f", claims)[0] == "58"
     with pytest.raises(BadValue, match=r"no claim 'waste\.x'; there are: waste\.toy"):
         pages.fill("waste.x", claims)

@@ -238,7 +238,7 @@ def test_what_goes_wrong_stops_the_run_and_keeps_the_last_good_result(
 def test_a_claim_out_of_its_range_stops_the_run(tmp_path: Path) -> None:
     made = book(tmp_path, code(CLAIM.format(value=61)))
     with pytest.raises(
-        NotebookFailed, match=r"waste\.toy = 61\.0 % is not in its range \(0 to 60\)"
+        NotebookFailed, match=r"waste\.toy = 61\.0\s% is not in its range \(0 to 60\)"
     ) as failure:
         runner.run(made, Parameters())
     assert failure.value.cell == 3
