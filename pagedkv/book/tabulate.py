@@ -19,7 +19,9 @@ def table(rows: Mapping[str, Mapping[str, object]], caption: str, digits: int = 
     from IPython.display import display
 
     plain_rows = {row: {str(c).replace("_", " "): v for c, v in cells.items()} for row, cells in rows.items()}
-    frame = pd.DataFrame.from_dict(plain_rows, orient="index").astype(object)
+    columns = list(dict.fromkeys(column for cells in plain_rows.values() for column in cells))
+    body_rows = [[cells.get(column) for column in columns] for cells in plain_rows.values()]
+    frame = pd.DataFrame(body_rows, index=list(plain_rows), columns=columns, dtype=object)
 
     def text(value: object) -> str:
         if value is None or value != value:
