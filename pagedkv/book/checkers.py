@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from pagedkv import waste
+import random
+
+from pagedkv import pressure, sizing, waste
 from pagedkv.blocks import BlockPool
 from pagedkv.book.exercises import checker, returns
+from pagedkv.geometry import OPT_13B
+from pagedkv.preemption import RecomputeCost, SwapCost, break_even_bandwidth, crossover
 from pagedkv.sharing import parallel_sampling
+from pagedkv.simulator import Setting
 from pagedkv.tables import BlockTable
+from pagedkv.watermarks import Gate, Watermarks
 from pagedkv.workloads import Request, load, sharegpt_like
 
 
@@ -127,3 +133,111 @@ def _forked(prompt: int, n: int, block_size: int) -> list[BlockTable]:
     first = BlockTable(BlockPool(256, block_size))
     first.extend(prompt)
     return [first, *(first.fork() for _ in range(n - 1))]
+
+
+@checker("4.1")
+def admits(answer: object) -> str | None:
+    """Whether a newcomer may come in under a mark of `low` blocks: admits(free, need, low)."""
+    cases = []
+    for free, need, low in [(5, 2, 4), (6, 2, 4), (4, 0, 4), (100, 97, 4), (3, 3, 0), (2, 3, 0)]:
+        gate = Gate(Watermarks(low / 100, low / 100), 100)
+        cases.append(((free, need, low), free >= need and gate.admits(free - need)))
+    return returns(answer, cases)
+
+
+@checker("4.2")
+def flips(answer: object) -> str | None:
+    """Flips of a gate over free blocks in time: flips(free_blocks, low, high)."""
+    chance = random.Random(4)
+    cases = []
+    for low, high in [(10, 20), (10, 10), (0, 0), (5, 40)]:
+        free = [chance.randrange(50) for _ in range(60)]
+        gate = Gate(Watermarks(low / 100, high / 100), 100)
+        for blocks in free:
+            gate.observe(blocks)
+        cases.append(((free, low, high), gate.flips))
+    return returns(answer, cases)
+
+
+@checker("4.3")
+def smallest_mark(answer: object) -> str | None:
+    """The smallest of four marks with fewer than 10 preemptions on three times the chat trace."""
+    marks = (0.005, 0.01, 0.02, 0.04)
+    if answer not in marks:
+        return f"one of {', '.join(map(str, marks))} is asked for"
+    traffic = pressure.windows(load("azure-conversation").requests, 3000, speed=3.0)
+    tried = {str(mark): Watermarks(mark, mark) for mark in marks}
+    rows = pressure.policies(traffic, Setting(3000, pressure.SERVER), [0], tried)
+    calm = [float(row.policy) for row in rows if row.num_preemptions_total < 10]
+    if answer not in calm:
+        return "that one still preempts 10 times or more"
+    return None if answer == min(calm) else "a smaller mark does too"
+
+
+@checker("5.1")
+def swap_seconds(answer: object) -> str | None:
+    """Seconds to swap out and in: swap_seconds(tokens, bytes_per_token, bandwidth, fixed)."""
+    cases = [(1000, 131_072, 25e9, 0.02), (0, 131_072, 25e9, 0.02), (665, 57_344, 55e9, 0.0)]
+    truth = [
+        SwapCost(fixed, 2 * size / bandwidth).seconds(tokens) for tokens, size, bandwidth, fixed in cases
+    ]
+    return returns(answer, list(zip(cases, truth, strict=True)), tolerance=1e-9)
+
+
+@checker("5.2")
+def crossing(answer: object) -> str | None:
+    """Where two straight costs cross: crossing(recompute, swap, fixed), None for nowhere."""
+    if not callable(answer):
+        return "a function is asked for"
+    for case in [(4e-5, 1e-5, 0.02), (1e-5, 4e-5, 0.02), (2e-5, 2e-5, 0.02), (4e-5, 3e-5, 0.0)]:
+        right = crossover(RecomputeCost(case[0]), SwapCost(case[2], case[1]))
+        got = answer(*case)
+        if (got is None) != (right is None):
+            return f"for {case} it returned {got!r}, expected {right!r}"
+        if got is not None and right is not None and abs(got - right) > 1e-6 * max(1.0, right):
+            return f"for {case} it returned {got!r}, expected {right!r}"
+    return None
+
+
+@checker("5.3")
+def lowest_bandwidth(answer: object) -> str | None:
+    """GB/s below which recompute always wins for OPT-13B."""
+    right = round(break_even_bandwidth(OPT_13B, RecomputeCost.linear(OPT_13B)) / 1e9, 1)
+    return None if answer == right else "twice the bytes of a token, over the seconds to compute it"
+
+
+@checker("6.1")
+def severity(answer: object) -> str | None:
+    """Preemptions per request and the repeated share of the prefill, from counters."""
+    if not callable(answer):
+        return "a function is asked for"
+    got = answer(30, 10, 1000, 4000)
+    if got is None:
+        return "the function returns nothing yet"
+    return None if tuple(got) == (3.0, 0.75) else f"for (30, 10, 1000, 4000) it returned {got!r}"
+
+
+@checker("6.2")
+def blocks_in_use(answer: object) -> str | None:
+    """Little's law in blocks: blocks_in_use(rate, output, seconds, blocks)."""
+    return returns(
+        answer, [((5.0, 200.0, 0.01, 70.0), 700.0), ((2.0, 100.0, 0.02, 10.0), 40.0)], tolerance=1e-6
+    )
+
+
+@checker("6.3")
+def pool_for_unseen_traffic(answer: object) -> str | None:
+    """A pool for the balanced traffic of seed 7: large enough, and not much larger."""
+    if not isinstance(answer, int) or answer < 1:
+        return "a whole number of blocks is asked for"
+    requests = pressure.BALANCED(7)
+    needed = sizing.size_pool(requests, pressure.SERVER)
+    if answer > 1.1 * needed.num_blocks:
+        return "a smaller pool keeps the target too"
+    (run,) = pressure.knee(lambda seed: requests, (answer,))
+    target = sizing.Target()
+    if run.preemptions_per_request > target.preemptions_per_request:
+        return f"replayed, it preempts {run.preemptions_per_request:.3f} times per request"
+    if run.completion_p99 > target.slowdown * needed.unlimited_p99:
+        return f"replayed, its 99th percentile is {run.completion_p99:.1f} s, too long"
+    return None

@@ -10,6 +10,9 @@ from pagedkv.book.figures.allocators import ending_percentages, two_allocators
 from pagedkv.book.figures.base import JS_DIR, SCRIPTS, Figure
 from pagedkv.book.figures.block_table import block_table
 from pagedkv.book.figures.copy_on_write import copy_on_write
+from pagedkv.book.figures.evict import evict
+from pagedkv.book.figures.knee import knee
+from pagedkv.book.figures.watermarks import watermarks
 
 __all__ = [
     "JS_DIR",
@@ -18,5 +21,8 @@ __all__ = [
     "block_table",
     "copy_on_write",
     "ending_percentages",
+    "evict",
+    "knee",
     "two_allocators",
+    "watermarks",
 ]

@@ -21,6 +21,9 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "allocators": ("core.js", "allocators.js"),
     "block-table": ("core.js", "manager.js", "block-table.js"),
     "copy-on-write": ("core.js", "manager.js", "copy-on-write.js"),
+    "knee": ("core.js", "knee.js"),
+    "watermarks": ("core.js", "watermarks.js"),
+    "evict": ("core.js", "preemption.js", "evict.js"),
 }
 """For each kind of figure, the files of `JS_DIR` that draw it, in the order in which a page must load them."""
 
