@@ -80,6 +80,10 @@ format: $(STAMP) ## format the source
 bench: $(STAMP) ## what the memory manager's checks cost, as ratios, into _build/bench.json
 	$(PY) -m pagedkv.cli bench --out _build/bench.json
 
+.PHONY: measure
+measure: $(STAMP) ## measure this machine and record it under data/measurements
+	$(PY) -m pagedkv.cli measure --device $(DEVICE)
+
 .PHONY: clean
 clean: ## delete all that was made, but not .venv
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -146,6 +146,28 @@ def _simulate(arguments: Arguments) -> int:
     return OK if verb.run(arguments) else FAILED
 
 
+def _measure_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    parser.add_argument("--rounds", type=int, default=21, metavar="N", help="how often each case is timed")
+    parser.add_argument("--out", type=Path, default=Path("data/measurements"), help="where the record goes")
+
+
+def _measure(arguments: Arguments) -> int:
+    from pagedkv.book.parameters import Parameters
+
+    device = Parameters(device=arguments.device).device
+    import torch
+
+    from pagedkv.measure import measure_copies, records
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    measurement = measure_copies(device=device, rounds=arguments.rounds)
+    print(records.describe_copies(measurement))
+    print(f"recorded in {records.write_copies(measurement, arguments.out)}")
+    return OK
+
+
 BOOK_VERBS = (
     Verb("run", "execute the notebooks", _book_run, _some_arguments),
     Verb("build", "execute the notebooks and make the pages", _book_build, _run_arguments),
@@ -162,6 +184,7 @@ def _book_arguments(parser: argparse.ArgumentParser) -> None:
 VERBS = (
     Verb("book", "run, build, serve and check the book", lambda arguments: MISUSED, _book_arguments),
     Verb("simulate", "what a trace of requests does to a pool of blocks", _simulate, _simulate_arguments),
+    Verb("measure", "what moving blocks costs on this machine", _measure, _measure_arguments),
     Verb("bench", "what the memory manager's checks cost, as ratios", _bench, _bench_arguments),
 )
 

@@ -32,10 +32,14 @@ FLOORS = [
     {"fast_forward"},
     {"metrics"},
     {"simulator"},
+    {"pressure", "sizing"},
+    {"simulate"},
     {"kernels"},
     {"cache_interface"},
     {"cache"},
     {"contiguous_cache"},
+    {"swap"},
+    {"cache_residency"},
     {"model"},
     {"train"},
     {"generate"},
@@ -51,7 +55,7 @@ LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 STANDARD_LIBRARY_ONLY = [
     "errors", "geometry", "hardware", "blocks", "tables", "contiguous", "waste", "workloads", "replay",
     "paper", "sharing", "watermarks", "preemption", "sequences", "residency", "scheduler", "clock", "fast_forward",
-    "metrics", "simulator",
+    "metrics", "simulator", "pressure", "sizing", "simulate",
 ]  # fmt: skip
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
