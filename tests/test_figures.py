@@ -25,7 +25,14 @@ from pagedkv.replay import Moment, Paged, Reserved, replay
 from pagedkv.waste import Breakdown
 from pagedkv.workloads import make_requests, teaching_stream
 
-MAKERS = {"allocators": figures.two_allocators, "block-table": figures.block_table}
+MAKERS = {
+    "allocators": figures.two_allocators,
+    "block-table": figures.block_table,
+    "copy-on-write": figures.copy_on_write,
+    "watermarks": figures.watermarks,
+    "evict": figures.evict,
+    "knee": figures.knee,
+}
 
 
 def payload(html: str) -> dict[str, Any]:
