@@ -86,7 +86,7 @@ def test_code_and_data_of_a_figure_stay_small(kind: str) -> None:
     own = (figures.JS_DIR / figures.SCRIPTS[kind][-1]).read_bytes() + MAKERS[kind]().to_html().encode()
     with_shared = module_source(kind).encode() + MAKERS[kind]().to_html().encode()
     assert len(own) < 40_000
-    assert len(gzip.compress(with_shared)) < 20_000
+    assert len(gzip.compress(with_shared)) < 24_000  # of the 400 KB that a page may weigh
 
 
 def test_every_listed_script_exists_and_every_script_is_listed() -> None:
