@@ -80,6 +80,7 @@ def test_it_holds_block_for_block_what_bare_tables_hold(seed: int) -> None:
             method += " refused"
             assert tables(cache) == before
         assert tables(cache) == tables(plain) and numbers(cache) == numbers(plain)
+        assert set(cache.cache.sequences()) == set(cache.sequences.values())
         seen[method] += 1
     expected = {"take", "take refused", "grow", "drop"}
     if plain.host:

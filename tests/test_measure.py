@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,6 +127,35 @@ def test_cases_are_timed_in_turn_after_a_round_to_warm_up(monkeypatch: pytest.Mo
     measured = measure_copies(geometry(), block_sizes=(2, 8), tokens=(8, 16), rounds=4)
     assert order == [(2, 8), (2, 16), (8, 8), (8, 16)] * 5
     assert all(len(sample.seconds) == 4 for sample in measured.samples)
+
+
+def test_each_direction_gets_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that only swaps move, by what two known lines say."""
+    now = 0.0
+    out, back = CopyFit(1e-3, 2e-4, 1e9, 0.0), CopyFit(5e-3, 1e-4, 2e9, 0.0)
+    swap_out, swap_in = HostPool.swap_out, HostPool.swap_in
+
+    def slow_out(self: HostPool, sequence: Any) -> Any:
+        nonlocal now
+        blocks = len(self.cache.table(sequence).blocks)
+        now += out.seconds(blocks, blocks * self.cache.bytes_per_block)
+        return swap_out(self, sequence)
+
+    def slow_in(self: HostPool, swapped: Any) -> Any:
+        nonlocal now
+        blocks = len(self.table(swapped).blocks)
+        now += back.seconds(blocks, blocks * self.cache.bytes_per_block)
+        return swap_in(self, swapped)
+
+    monkeypatch.setattr(HostPool, "swap_out", slow_out)
+    monkeypatch.setattr(HostPool, "swap_in", slow_in)
+    monkeypatch.setattr(copies, "time", SimpleNamespace(perf_counter=lambda: now))
+    measured = measure_copies(geometry(), block_sizes=(1, 4, 16), tokens=(16, 32, 64), rounds=2)
+    for found, line in ((measured.out, out), (measured.back, back)):
+        assert (found.fixed, found.per_block, found.bandwidth) == pytest.approx(
+            (line.fixed, line.per_block, line.bandwidth), rel=1e-4
+        )
+    assert {sample.median for direction in Direction for sample in measured.pick(direction)} == {0.0}
 
 
 def test_blocks_lie_scattered_in_both_pools(monkeypatch: pytest.MonkeyPatch) -> None:

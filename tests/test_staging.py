@@ -40,7 +40,7 @@ def executed(**outputs: dict[str, object]) -> nbformat.NotebookNode:
 def test_injected_values_stand_in_the_parameters_cell() -> None:
     made = staging.present(executed(), PATH)
     assert [cell.source for cell in made.cells] == [
-        "# Toy",
+        "# Toy\n\n*About 1 minute to read, longer with the exercises.*\n",
         'profile = "full"\ndevice = "cpu"\nseed = 7',
         "figure",
     ]
@@ -127,3 +127,17 @@ def test_pages_that_are_gone_do_not_linger(staged: Layout) -> None:
     (staged.root / "book/more.md").unlink()
     staging.stage(staged)
     assert not (staged.source / "book/more.md").exists()
+
+
+def test_the_parameters_cell_keeps_its_comments() -> None:
+    source = 'profile = "quick"  # how much\ndevice = "auto"  # where\nseed = 0'
+    folded = staging._folded(source, '# Parameters\nprofile = "full"\ndevice = "cpu"\nseed = 7\n')
+    assert folded == 'profile = "full"  # how much\ndevice = "cpu"  # where\nseed = 7'
+
+
+def test_reading_time_counts_what_say_wrote() -> None:
+    spoken = code("say()")
+    spoken.outputs = [new_output("display_data", {"text/markdown": "word " * 3 * staging.WORDS_PER_MINUTE})]
+    made = staging.present(nbformat.v4.new_notebook(cells=[text("# Toy\n\nText."), spoken]), PATH)
+    assert made.cells[0].source.startswith("# Toy\n\n*About 3 minutes to read")
+    assert made.cells[0].source.endswith("Text.")

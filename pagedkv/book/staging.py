@@ -18,6 +18,8 @@ from pagedkv.errors import NotebookFailed
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 COPIED = ("_config.yml", "_toc.yml")
+WORDS_PER_MINUTE = 180
+"""Reading speed for technical prose: slower than the 238 words a minute of a review of studies (Brysbaert 2019)."""
 
 
 def stage(layout: Layout) -> str:
@@ -77,7 +79,21 @@ def present(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNod
                 shown.pop(name, None)
     for name in ("papermill", "widgets"):
         notebook.metadata.pop(name, None)
+    _say_reading_time(notebook)
     return notebook
+
+
+def _say_reading_time(notebook: nbformat.NotebookNode) -> None:
+    """Put how long a reader will need under the title, from the words on the page, those of `say` included."""
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    prose += [output.get("data", {}).get("text/markdown", "") for output in outputs]
+    minutes = max(1, round(sum(len(text.split()) for text in prose) / WORDS_PER_MINUTE))
+    first = notebook.cells[0] if notebook.cells else None
+    if first is not None and first.cell_type == "markdown" and first.source.startswith("# "):
+        title, _, rest = first.source.partition("\n")
+        unit = "minute" if minutes == 1 else "minutes"
+        first.source = f"{title}\n\n*About {minutes} {unit} to read, longer with the exercises.*\n{rest}"
 
 
 def _folded(source: str, injected: str) -> str:
