@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,34 @@ def chromium() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def pages(
+    browser: Any, folder: Path, default: Callable[[], Figure], height: int = 1200
+) -> Iterator[Callable[..., Any]]:
+    """A function that opens figures on a page of their own; afterwards nothing may have gone wrong on any."""
+    opened = []
+
+    def open_page(
+        *shown: Figure,
+        figure: Figure | None = None,
+        theme: str = "light",
+        html: str | None = None,
+        **options: Any,
+    ) -> Any:
+        file = folder / f"page{len(opened)}.html"
+        file.write_text(html or page_with(list(shown) or [figure or default()], theme), encoding="utf-8")
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": height}, **options})
+        page = context.new_page()
+        opened.append((context, watch(page)))
+        page.goto(file.as_uri())
+        return page
+
+    yield open_page
+    for context, trouble in opened:
+        context.close()
+        assert trouble == []
 
 
 def watch(page: Any, allowed: str = "file:") -> list[str]:

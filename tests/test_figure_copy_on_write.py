@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from browser import chromium, page_with, watch
+from browser import pages, watch
 from pagedkv.blocks import BlockPool
 from pagedkv.book import figures
 from pagedkv.book.figures.base import module_source
@@ -260,30 +260,10 @@ class Reader:
         ]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
 @pytest.fixture
 def show(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    """Opens the figure on a page of its own; afterwards nothing may have gone wrong on it."""
-    opened = []
-
-    def open_page(*, theme: str = "light", figure: figures.Figure | None = None, **options: Any) -> Any:
-        file = tmp_path / f"page{len(opened)}.html"
-        file.write_text(page_with([figure or figures.copy_on_write()], theme), encoding="utf-8")
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 1200}, **options})
-        page = context.new_page()
-        opened.append((context, watch(page)))
-        page.goto(file.as_uri())
-        return page
-
-    yield open_page
-    for context, trouble in opened:
-        context.close()
-        assert trouble == []
+    with pages(browser, tmp_path, figures.copy_on_write, height=1200) as open_page:
+        yield open_page
 
 
 def button(action: str) -> str:

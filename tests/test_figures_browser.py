@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from browser import chromium, page_with, watch
+from browser import page_with, pages
 from pagedkv.blocks import BlockPool
 from pagedkv.book import figures
 from pagedkv.book.figures.allocators import ending_percentages
@@ -24,32 +24,10 @@ from pagedkv.workloads import teaching_stream
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
 @pytest.fixture
 def show(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    """Opens figures on a page of their own; afterwards nothing may have gone wrong on it."""
-    opened = []
-
-    def open_page(
-        *shown: figures.Figure, theme: str = "light", html: str | None = None, **options: Any
-    ) -> Any:
-        file = tmp_path / f"page{len(opened)}.html"
-        file.write_text(html or page_with(list(shown), theme), encoding="utf-8")
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
-        page = context.new_page()
-        opened.append((context, watch(page)))
-        page.goto(file.as_uri())
-        return page
-
-    yield open_page
-    for context, trouble in opened:
-        context.close()
-        assert trouble == []
+    with pages(browser, tmp_path, figures.two_allocators, height=900) as open_page:
+        yield open_page
 
 
 # --- figure 1 -------------------------------------------------------------------------------------------------------
