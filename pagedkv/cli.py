@@ -149,7 +149,12 @@ def _simulate(arguments: Arguments) -> int:
 def _measure_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     parser.add_argument("--rounds", type=int, default=21, metavar="N", help="how often each case is timed")
-    parser.add_argument("--out", type=Path, default=Path("data/measurements"), help="where the record goes")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("data/measurements"),
+        help="folder for the record (default %(default)s)",
+    )
 
 
 def _measure(arguments: Arguments) -> int:

@@ -133,3 +133,28 @@ def stacked(
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.figure.legend(loc="outside lower center", ncols=3)
+
+
+def points(
+    axes: Axes,
+    series: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str,
+) -> None:
+    """Draw measurements as markers and a model of them as lines, both from zero.
+
+    Args:
+        axes: where to draw.
+        series: name for the legend -> (abscissae, measured, modelled).
+        xlabel, ylabel: with units.
+        title: the finding, in a few words.
+    """
+    for index, (name, (x, measured, modelled)) in enumerate(series.items()):
+        color = COLORS[index % len(COLORS)]
+        axes.plot(x, modelled, color=color, linestyle=DASHES[index % len(DASHES)])
+        axes.plot(x, measured, MARKERS[index % len(MARKERS)], color=color, label=name)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.set_ylim(bottom=0)
+    axes.legend()

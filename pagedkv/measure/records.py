@@ -9,6 +9,9 @@ from pathlib import Path
 
 from pagedkv.measure.copies import CopyMeasurement, Direction
 
+MEASUREMENTS = Path(__file__).parents[2] / "data" / "measurements"
+"""Where the repository keeps them. An installed package has no such folder, and thus no records."""
+
 
 def write_copies(measurement: CopyMeasurement, folder: Path) -> Path:
     """Write a measurement of copies, whole or not at all; one of the same device and day is replaced."""
@@ -27,6 +30,12 @@ def read_copies(path: Path) -> CopyMeasurement:
     record = json.loads(path.read_text())
     del record["kind"]
     return CopyMeasurement.from_record(record)
+
+
+def latest_copies(folder: Path = MEASUREMENTS) -> CopyMeasurement | None:
+    """The newest measurement of copies in `folder`, one from a GPU before any other; None where there is none."""
+    found = [read_copies(path) for path in sorted(folder.glob("copies-*.json"))]
+    return max(found, key=lambda m: (m.provenance.gpu, m.provenance.date), default=None)
 
 
 def describe_copies(measurement: CopyMeasurement) -> str:
