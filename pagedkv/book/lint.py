@@ -47,7 +47,7 @@ GIVEN = (
     r"Llama \d(?:\.\d)? \d+B|Qwen ?\d(?:\.\d)?(?:[- ]\d+B)?|OPT-\d+B",
     r"(?i:figure|fig\.|section|table|exercise|chapter|notebook|part)s? \d+(?:\.\d+)*(?:[a-z])?(?: and \d+(?:\.\d+)*)?",
     r"(?:Python|Jupyter Book|CUDA|torch|triton|PyTorch|Triton|version|vLLM v?)\s?\d+(?:\.\d+)*\+?",
-    r"(?<![\d.,])(?:[48] %|40 %|20 ms|(?:5|25|55) GB/s)",  # the course's watermarks, prefill efficiency, set-up, and links tried
+    r"(?<![\d.,])(?:[48] %|40 %|20 ms|(?:5|25|55) GB/s)",  # watermarks, prefill efficiency, set-up, links
     r"CC[- ]BY[- ]\d\.\d|Apache[- ]\d\.\d",
 )
 _GIVEN = re.compile("|".join(GIVEN), re.DOTALL)
