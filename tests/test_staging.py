@@ -40,7 +40,7 @@ def executed(**outputs: dict[str, object]) -> nbformat.NotebookNode:
 def test_injected_values_stand_in_the_parameters_cell() -> None:
     made = staging.present(executed(), PATH)
     assert [cell.source for cell in made.cells] == [
-        "# Toy\n\n*About 1 minute to read, longer with the exercises.*\n",
+        "# Toy\n\n:::{div} pkv-reading-time\nAbout 1 minute to read, longer with the exercises.\n:::",
         'profile = "full"\ndevice = "cpu"\nseed = 7',
         "figure",
     ]
@@ -139,5 +139,5 @@ def test_reading_time_counts_what_say_wrote() -> None:
     spoken = code("say()")
     spoken.outputs = [new_output("display_data", {"text/markdown": "word " * 3 * staging.WORDS_PER_MINUTE})]
     made = staging.present(nbformat.v4.new_notebook(cells=[text("# Toy\n\nText."), spoken]), PATH)
-    assert made.cells[0].source.startswith("# Toy\n\n*About 3 minutes to read")
-    assert made.cells[0].source.endswith("Text.")
+    assert made.cells[0].source.startswith("# Toy\n\nText.\n\n:::{div}")
+    assert "About 3 minutes to read" in made.cells[0].source

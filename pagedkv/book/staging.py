@@ -18,6 +18,7 @@ from pagedkv.errors import NotebookFailed
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 COPIED = ("_config.yml", "_toc.yml")
+READING_TIME = "pkv-reading-time"
 WORDS_PER_MINUTE = 180
 """Reading speed for technical prose: slower than the 238 words a minute of a review of studies (Brysbaert 2019)."""
 
@@ -91,9 +92,10 @@ def _say_reading_time(notebook: nbformat.NotebookNode) -> None:
     minutes = max(1, round(sum(len(text.split()) for text in prose) / WORDS_PER_MINUTE))
     first = notebook.cells[0] if notebook.cells else None
     if first is not None and first.cell_type == "markdown" and first.source.startswith("# "):
-        title, _, rest = first.source.partition("\n")
+        # A block of its own class and behind the introduction, so that it is not taken for the page's description.
         unit = "minute" if minutes == 1 else "minutes"
-        first.source = f"{title}\n\n*About {minutes} {unit} to read, longer with the exercises.*\n{rest}"
+        said = f"About {minutes} {unit} to read, longer with the exercises."
+        first.source = f"{first.source.rstrip()}\n\n:::{{div}} {READING_TIME}\n{said}\n:::"
 
 
 def _folded(source: str, injected: str) -> str:
