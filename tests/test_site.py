@@ -16,6 +16,7 @@ import pytest
 import toybook
 from browser import chromium, watch
 from pagedkv.book import build, records, runner, serve, staging
+from pagedkv.book.exercises import CHECK_MIME, CHECKERS
 from pagedkv.book.layout import Layout
 from pagedkv.book.pages import anchor
 from pagedkv.book.parameters import Parameters
@@ -214,3 +215,24 @@ def test_pages_tell_nothing_of_the_machine_they_were_made_on(site: Path) -> None
     for path in [*site.rglob("*.html"), *site.rglob("*.ipynb"), *site.rglob("*.js")]:
         found = private.search(path.read_text(encoding="utf-8"))
         assert not found, f"{path}: {found}"
+
+
+@pytest.mark.parametrize("path", sorted(BOOK.notebooks.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_solutions_pass_and_unfilled_stubs_do_not(path: Path, site: Path) -> None:
+    verdicts: dict[str, dict[str, bool]] = {"exercise": {}, "solution": {}}
+    for cell in nbformat.read(BOOK.executed / path.name, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if (check := output.get("data", {}).get(CHECK_MIME)) is not None:
+                (tag,) = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
+                assert check["id"] not in verdicts[tag]
+                verdicts[tag][check["id"]] = check["passed"]
+    assert len(verdicts["solution"]) >= 3
+    assert set(verdicts["solution"]) == set(verdicts["exercise"])
+    assert all(verdicts["solution"].values()) and not any(verdicts["exercise"].values())
+
+
+def test_every_exercise_stands_in_a_notebook() -> None:
+    numbers = re.findall(
+        r'check\(\\"(\d\.\d)\\"', "".join(p.read_text() for p in BOOK.notebooks.glob("*.ipynb"))
+    )
+    assert set(numbers) == set(CHECKERS)
