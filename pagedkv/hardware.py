@@ -5,7 +5,10 @@ They are data-sheet peaks. What a machine really does is measured, and a measure
 
 from __future__ import annotations
 
+import platform
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from pagedkv.geometry import ModelGeometry
 
@@ -59,3 +62,13 @@ ACCELERATORS: dict[str, Accelerator] = {
     "h100-sxm": H100_SXM,
     "h200-sxm": H200_SXM,
 }
+
+
+def processor() -> str:
+    """Name of this machine's processor, as exactly as the system tells: what a CPU measurement is labelled with."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
+        if found:
+            return " ".join(found[1].split())
+    return platform.processor() or platform.machine()

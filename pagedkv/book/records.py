@@ -17,6 +17,7 @@ import nbformat
 
 from pagedkv.book.claims import CLAIM_MIME, INPUT_MIME
 from pagedkv.errors import ClaimFailed
+from pagedkv.hardware import processor
 
 Record = dict[str, Any]
 """A JSON object."""
@@ -116,21 +117,12 @@ def versions() -> dict[str, str]:
 def machine() -> Record:
     """This machine: processor, usable cores, memory in GiB, system, GPUs (an empty list when there is none)."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_gib": _memory_gib(),
         "system": f"{platform.system()} {platform.machine()}",
         "gpus": _gpus(),
     }
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
-        if found:
-            return " ".join(found[1].split())
-    return platform.processor() or platform.machine()
 
 
 def _memory_gib() -> float | None:

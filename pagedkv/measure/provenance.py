@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import platform
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import torch
+
+from pagedkv.hardware import processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,3 @@ class Provenance:
             system=f"{platform.system()} {platform.machine()}",
             date=datetime.now(UTC).date().isoformat(),
         )
-
-
-def processor() -> str:
-    """Name of this machine's processor, as exactly as the system tells."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
-        if found:
-            return " ".join(found[1].split())
-    return platform.processor() or platform.machine()
